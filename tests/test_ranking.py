@@ -13,10 +13,10 @@ from hogwild.data.ratings.container import Ratings
 from hogwild.problems.completion.ranking import ranking_metrics
 from hogwild.problems.completion.ranking_kernel import best_items
 
-SCORES = st.lists(st.integers(-3, 3), min_size=1, max_size=30)  # many ties
+SCORES = st.lists(st.integers(-3, 3), min_size=1, max_size=300)  # many ties
 
 
-@given(SCORES, st.integers(0, 35), st.sets(st.integers(0, 29)))
+@given(SCORES, st.integers(0, 35), st.sets(st.integers(0, 299)))
 @settings(max_examples=100, deadline=None)
 def test_the_best_items_beside_a_sort(scores, n, seen):
     row, best = np.array(scores, np.float32), np.empty(n, np.int64)

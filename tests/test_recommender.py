@@ -161,7 +161,7 @@ def test_a_stranger_with_a_history_gets_factors(loss, penalty):
         elif loss == "log":
             terms, visits = np.logaddexp(0, -m[:12]).sum() + np.logaddexp(0, m[drawn]).sum() / DRAWS, 3 * n
         else:
-            terms, visits = np.logaddexp(0, m[drawn] - m[:12, None]).sum() / DRAWS, 2 * n
+            terms, visits = np.logaddexp(0, m[drawn] - m[:12, None]).sum() / DRAWS, 3 * n
         visits = 1 if penalty == "per-row" else visits + 100 * (penalty == "smoothed")
         return terms + visits / 2 * (0.3 * theta[:3] @ theta[:3] + 0.2 * theta[3] ** 2)
 
@@ -349,7 +349,7 @@ def test_l2_and_the_epochs_are_those_of_the_best_held_out_metric(loss, metric, b
     ],
 )
 def test_a_fit_goes_on_while_it_is_nearly_as_good(worth, fits, l2, monkeypatch):
-    def compiles(*_):
+    def compiles(*_, **__):
         time.sleep(0.25)
         cache.compiling_seconds += 0.25
         return {"ndcg_at_10": next(values)}

@@ -133,6 +133,11 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         model, ratings = self.model_, self._ratings(X, reset=False)
         if isinstance(X, Ratings):
             ratings = model.place(X)
+        elif model.user_ids is not None and ratings.shape[0] > model.shape[0]:
+            raise InputError(
+                f"X has {ratings.shape[0]:,} rows for the {model.shape[0]:,} users with names: "
+                "a matrix cannot name new ones; fit again"
+            )
         size = max(ratings.shape[0], model.shape[0]), model.shape[1]
         ratings = Ratings(ratings.users, ratings.items, ratings.values, size, check=False)
         config = self._config(ratings, p)

@@ -175,17 +175,6 @@ def move_both(lanes, p, u, q, i, step, shrink_p, shrink_q):
         store(moved(y, -step, x, shrink_q), q, b)
 
 
-@inlined
-def move_three(lanes, p, u, q, i, j, step, shrink):
-    """Move ``p_u`` along ``q_i - q_j``, ``q_i`` along ``p_u``, ``q_j`` against it, from old values; i is not j."""
-    for k in range(len(lanes)):
-        a, b, c = vector_at(lanes, u, k), vector_at(lanes, i, k), vector_at(lanes, j, k)
-        x, y, z = load(LINE, p, a), load(LINE, q, b), load(LINE, q, c)
-        store(moved(fma(step, z, x), -step, y, shrink), p, a)
-        store(moved(y, -step, x, shrink), q, b)
-        store(moved(z, step, x, shrink), q, c)
-
-
 def _spread(context, builder, value, kind, vector):
     """Copy a number into every lane; leave a vector as it is."""
     if isinstance(kind, Lanes):

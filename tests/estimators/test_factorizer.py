@@ -108,8 +108,12 @@ def test_features_rank_items_without_ratings(ratings: Any) -> None:
     model = HogwildFactorizer(4, loss="log", random_state=0, max_iter=3).fit(train, item_features=genres)
     factors = model.components_.T
     assert np.allclose(factors[40:], np.tile(factors[40:44], (10, 1)))  # nothing but their features
-    with pytest.raises(ValueError, match="item features need numbers for 80 items.*; got float64 of shape .2, 2"):
-        model.fit(train, item_features=np.eye(2))
+    for wrong in (np.eye(2), np.empty((80, 0))):
+        shape = r"\({}, {}\)".format(*wrong.shape)
+        with pytest.raises(
+            ValueError, match=f"item features need numbers for 80 items.*; got float64 of shape {shape}"
+        ):
+            model.fit(train, item_features=wrong)
 
 
 def test_errors_are_one_line(model: Any) -> None:
@@ -150,3 +154,5 @@ def test_ratings_with_names_are_matched_by_name() -> None:
     few = Ids([f"i{k}" for k in range(5, 15)])
     alike = hogwild.Ratings(later.users, later.items - 5, later.values, (20, 10), user_ids=names[0], item_ids=few)
     np.testing.assert_array_equal(model.transform(alike), model.transform(later))
+    with pytest.raises(ValueError, match="X has 21 rows for the 20 users with names: a matrix cannot name new ones"):
+        model.partial_fit(scipy.sparse.csr_array(np.ones((21, 15))))

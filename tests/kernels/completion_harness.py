@@ -149,26 +149,23 @@ class Twin:
             if self.problem.biases and biased:
                 bias[row] = (bias[row] - move * share) * shrink
 
-    def apply(self, u, i, move, step):
-        p, q = self.sums(0, u)[0].copy(), self.sums(1, i)[0].copy()
-        self.shift(0, u, move, q, step)
+    def apply(self, u, i, move, step, biased=True, before=None):
+        """Move a user and an item along each other as they are, or as they were ``before``."""
+        p, q = before or (self.sums(0, u)[0].copy(), self.sums(1, i)[0].copy())
+        self.shift(0, u, move, q, step, biased)
         self.shift(1, i, move, p, step)
 
     def implicit(self, k, u, i, step, plan):
-        if self.problem.loss == "log":
-            self.apply(u, i, -step / (1 + np.exp(self.margin(u, i))), step)
-        for t in range(plan.negatives):
-            with np.errstate(all="ignore"):
-                j = draw(self.data, plan, self.salt, k, t, np.uint32(u), int(self.problem.features is not None))
-            if j < 0:
-                continue
-            if self.problem.loss == "log":
-                self.apply(u, j, step / (1 + np.exp(-self.margin(u, j))), step)
-            else:
-                self.three(u, i, j, step)
-
-    def three(self, u, i, j, step):
-        move, p = -step / (1 + np.exp(self.margin(u, i) - self.margin(u, j))), self.sums(0, u)[0].copy()
-        self.shift(0, u, move, self.sums(1, i)[0] - self.sums(1, j)[0], step, biased=False)
-        self.shift(1, i, move, p, step)
-        self.shift(1, j, -move, p, step)
+        featured, bpr = self.problem.features is not None, self.problem.loss == "bpr"
+        with np.errstate(all="ignore"):
+            drawn = [draw(self.data, plan, self.salt, k, t, np.uint32(u), featured) for t in range(plan.negatives)]
+        items = [i, *(j for j in drawn if j >= 0)]
+        first, *others = (self.margin(u, item) for item in items)  # all before any row moves
+        if bpr:
+            slopes = [1 / (1 + np.exp(first - other)) for other in others]
+            slopes = [-sum(slopes), *slopes]
+        else:
+            slopes = [-1 / (1 + np.exp(first)), *(1 / (1 + np.exp(-other)) for other in others)]
+        before = [(self.sums(0, u)[0].copy(), self.sums(1, item)[0].copy()) if featured else None for item in items]
+        for item, slope, rows in zip(items, slopes, before, strict=True):
+            self.apply(u, item, step * slope, step, not bpr, rows)

@@ -60,10 +60,11 @@ def test_epochs_follow_the_twin(name):
 
 
 def test_features_that_nobody_has_change_no_bit():
-    plain, sums = make_job(), make_job(features=(None, np.zeros((SHAPE[1], 0))))
+    plain, sums = make_job(), make_job(features=(None, np.zeros((SHAPE[1], 1))))
     for job in (plain, sums):
         run_epoch(job)
-    assert plain.flat.tobytes() == sums.flat.tobytes()
+    for part, summed in zip(plain.problem.views(plain.flat), sums.problem.views(sums.flat)):
+        assert part.tobytes() == summed[: len(part)].tobytes()
 
 
 @pytest.mark.parametrize("n", [1, 15, 16, 17, 600])
@@ -131,7 +132,7 @@ def test_drawn_items_were_not_chosen_and_all_others_are_drawn_alike():
 def test_who_has_chosen_everything_is_drawn_nothing():
     items = np.arange(10, dtype=np.int32)
     ratings = np.zeros(10, np.int32), items, np.ones(10, np.float32)
-    job = make_job(loss="bpr", ratings=ratings, shape=(2, 10))
+    job = make_job(loss="bpr", ratings=ratings, shape=(2, 10), l2=0.0)
     for k in range(20):
         assert draw(job.data(), plan_of(job, 0, CONSTANT), np.uint64(generator(0, 0, 1)), k, 0, np.uint32(0), 0) == -1
     before = job.flat.copy()

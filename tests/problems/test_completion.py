@@ -93,7 +93,7 @@ def test_rates_smooth_the_degree():
     _, arrays = problem_of(penalty="smoothed").lay_out(Ratings(users, items, values, SHAPE), 1 << 20, 1, 0)
     np.testing.assert_allclose(arrays["user_rates"][:-1], 1 + 100 / degree[:-1], rtol=1e-6)  # as if 100 more
     assert np.isfinite(arrays["user_rates"]).all()  # of users without ratings too
-    assert arrays["seen_items"].size == 0
+    assert arrays["seen_marks"].size == 0
 
 
 @pytest.mark.parametrize(

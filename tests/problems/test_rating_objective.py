@@ -42,22 +42,18 @@ def twin(ratings, solution, loss, l2, penalty, mean, drawn, shares=None):
     def squares(u, i):
         return sum(p * p for p in P[u]) + sum(q * q for q in Q[i]) + b[u] ** 2 + c[i] ** 2
 
-    def of_item(i):
-        return sum(q * q for q in Q[i]) + c[i] ** 2
-
     total, ridge = 0.0, 0.0
     for at, (u, i, r) in enumerate(zip(ratings.users.tolist(), ratings.items.tolist(), ratings.values.tolist())):
         m = score(u, i)
+        ridge += squares(u, i)
         if loss == "squared-error":
             total += (m - r) ** 2 / 2
-            ridge += squares(u, i)
             continue
         if loss == "log":
             total += math.log1p(math.exp(-m))
-            ridge += squares(u, i)
-        for j in drawn[at][drawn[at] >= 0].tolist():  # every pair, or triple, pays for the rows in it
+        for j in drawn[at][drawn[at] >= 0].tolist():  # every pair pays for the rows in it
             total += math.log1p(math.exp(score(u, j) if loss == "log" else score(u, j) - m))
-            ridge += squares(u, j) if loss == "log" else squares(u, i) + of_item(j)
+            ridge += squares(u, j)
     if penalty == "smoothed":
         for index, factors, bias in ((ratings.users, P, b), (ratings.items, Q, c)):
             ridge += 100 * sum(sum(p * p for p in factors[k]) + bias[k] ** 2 for k in set(index.tolist()))
@@ -72,10 +68,8 @@ def twin_of_sums(ratings, solution, loss, l2, penalty, mean, drawn, S, T):
     visits = np.zeros(len(S)), np.zeros(len(T))
     for at, (u, i) in enumerate(zip(ratings.users, ratings.items)):
         others = [] if loss == "squared-error" else drawn[at][drawn[at] >= 0].tolist()
-        times = len(others) if loss == "bpr" else 1 + len(others)
-        visits[0][u] += times
-        visits[1][i] += len(others) if loss == "bpr" else 1
-        np.add.at(visits[1], others, 1)
+        visits[0][u] += 1 + len(others)
+        np.add.at(visits[1], [i, *others], 1)
     ridge = 0.0
     for side, factors, bias, of in ((S, E, d, visits[0]), (T, F, e, visits[1])):
         more = 100 / np.maximum((side != 0).T @ of, 1) if penalty == "smoothed" else np.zeros(len(bias))

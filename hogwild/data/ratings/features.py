@@ -47,7 +47,7 @@ def read_features(table: Any, ids: Ids | None, size: int, side: str) -> tuple[An
     import scipy.sparse
 
     if scipy.sparse.issparse(table) or isinstance(table, np.ndarray):
-        if table.ndim != 2 or table.dtype.kind not in "buif" or table.shape[0] != size:
+        if table.ndim != 2 or table.dtype.kind not in "buif" or table.shape[0] != size or not table.shape[1]:
             wanted = f"{side} features need numbers for {size:,} {side}s, a row each"
             raise InputError(f"{wanted}; got {table.dtype} of shape {table.shape}")
         matrix = scipy.sparse.csr_array(table, dtype=np.float32)

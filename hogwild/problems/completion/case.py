@@ -15,7 +15,7 @@ from hogwild.data.rows.container import check_whole
 from hogwild.errors import InputError, UsageError
 from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Job
-from hogwild.problems.completion.model import CompletionModel
+from hogwild.problems.completion.model import SHAPES, CompletionModel
 from hogwild.problems.completion.objective import RatingEvaluator
 from hogwild.problems.completion.sums import Solution, summed
 from hogwild.problems.completion.training import posed, settle
@@ -26,7 +26,7 @@ from hogwild.training.checkpoint import fingerprint_of
 class CompletionCase(Case):
     """See :class:`hogwild.problems.protocol.Case`."""
 
-    names = ("user_factors", "item_factors", "user_bias", "item_bias")
+    names = tuple(SHAPES)
     _evaluator: RatingEvaluator
 
     def __init__(self, config: TrainConfig, train: Ratings, test: Ratings | None) -> None:

@@ -35,13 +35,14 @@ def fold_in(
 
     rank, count = model.rank, model.config.get("negatives") or 1
     biased = model.loss != "bpr" and model.config.get("biases", True)  # of two margins of a user, the bias cancels
-    ones = np.ones((model.shape[1], int(biased)))
     items = model.place(ratings).items
     wanted = np.ones(ratings.shape[0], bool) if wanted is None else wanted
     kept = (items >= 0) & np.append(wanted, False)[ratings.users]  # a user of -1 is nobody's
     known, users = np.unique(ratings.users[kept], return_inverse=True)
     ratings = Ratings(users, items[kept], ratings.values[kept], (len(known), model.shape[1]), check=False)
-    q, offsets = np.hstack((model.item_factors.astype(np.float64), ones)), model.item_bias.astype(np.float64)
+    ones = np.ones((model.shape[1], int(biased)))
+    # of each item: what theta is multiplied by, and what is added
+    rows = np.column_stack((model.item_factors, ones, model.item_bias)).astype(np.float64)
     ridge = np.append(np.full(rank, model.ridge[0]), np.full(int(biased), model.ridge[1]))
     solutions = np.zeros((ratings.shape[0], rank + 1), np.float32)
     drawn = np.empty((len(ratings), 0), np.int32)
@@ -53,22 +54,19 @@ def fold_in(
     def solve(user: int) -> np.ndarray:
         places = order[cuts[user] : cuts[user + 1]]
         rated, against = ratings.items[places], drawn[places]
-        each, others = np.nonzero(against >= 0)
-        against, each = against[each, others], rated[each]
-        visits = {"squared-error": 1, "log": 1 + count, "bpr": count}[model.loss] * len(places)
+        visits = (1 if model.loss == "squared-error" else 1 + count) * len(places)
         visits += SMOOTHING if model.penalty == "smoothed" else 0
         penalty = ridge * (1 if model.penalty == PER_ROW else visits)
+        own = rows[rated]
         if model.loss == "squared-error":
-            rest = ratings.values[places] - model.mean - model.item_bias[rated]
-            return _least_squares(q[rated], rest, penalty)
-        if model.loss == "log":
-            others, times = np.unique(against, return_counts=True)
-            signs = np.append(np.ones(len(rated)), -np.ones(len(others)))
-            weights = np.append(np.ones(len(rated)), times / DRAWS)
-            items = np.append(rated, others)
-            return _logistic(signs[:, None] * q[items], signs * offsets[items], weights, penalty)
-        weights = np.full(len(each), 1 / DRAWS)
-        return _logistic(q[each] - q[against], offsets[each] - offsets[against], weights, penalty)
+            x, rest = own[:, :-1], ratings.values[places] - model.mean - own[:, -1]
+            gram, right = x.T @ x + np.diag(penalty), x.T @ rest
+            return np.linalg.solve(gram, right) if penalty.all() else np.linalg.lstsq(gram, right)[0]
+        each, others = np.nonzero(against >= 0)
+        other, shared = rows[against[each, others]], np.full(len(each), 1 / DRAWS)
+        if model.loss == "bpr":
+            return _logistic(own[each] - other, shared, penalty)
+        return _logistic(np.vstack((own, -other)), np.append(np.ones(len(own)), shared), penalty)
 
     def part(first: int, last: int) -> None:
         for user in range(first, last):
@@ -80,23 +78,18 @@ def fold_in(
     return known, solutions[:, :rank], solutions[:, rank]
 
 
-def _least_squares(
-    q: np.ndarray,  # (ratings, k) float64: factors of the items and, with biases, a column of ones
-    rest: np.ndarray,  # (ratings,)
-    ridge: np.ndarray,  # (k,)
-) -> np.ndarray:
-    """Return theta, (k,), that minimises ``|q theta - rest|^2 + sum ridge theta^2``."""
-    gram, right = q.T @ q + np.diag(ridge), q.T @ rest
-    return np.linalg.solve(gram, right) if ridge.all() else np.linalg.lstsq(gram, right)[0]
+def _logistic(rows: np.ndarray, weights: np.ndarray, ridge: np.ndarray) -> np.ndarray:
+    """Return theta that minimises ``sum weights log(1 + exp(-(x theta + offset))) + sum ridge theta^2 / 2``.
 
-
-def _logistic(x: np.ndarray, offsets: np.ndarray, weights: np.ndarray, ridge: np.ndarray) -> np.ndarray:
-    """Return theta that minimises ``sum weights log(1 + exp(-(x theta + offsets))) + sum ridge theta^2 / 2``."""
+    ``rows`` hold x and, in the last column, the offset.
+    """
     import scipy.optimize
     import scipy.special
 
+    x = rows[:, :-1]
+
     def objective(theta: np.ndarray) -> tuple[float, np.ndarray]:
-        margins = x @ theta + offsets
+        margins = x @ theta + rows[:, -1]
         slopes = weights * scipy.special.expit(-margins)
         value = weights @ np.logaddexp(0.0, -margins) + ridge @ np.square(theta) / 2
         return float(value), ridge * theta - x.T @ slopes

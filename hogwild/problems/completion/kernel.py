@@ -14,7 +14,9 @@ With implicit feedback a rating is a choice, and items not chosen are drawn agai
     bpr:  log(1 + exp(-(m_ui - m_uj))) for each drawn j  (Rendle, Freudenthaler, Gantner, Schmidt-Thieme 2009)
 
 Items are drawn uniformly from all, as a function of (seed, epoch, rating) alone. An item that the user has chosen is
-drawn again, a few times at most, and then left out.
+drawn again, a few times at most, and then left out. The user and each of these items are a pair, which is updated as
+one of a rating is, with the slope in its own margin. All margins of a rating are taken before its first update: one
+after the other, each pair would wait for the user's row of the one before, which takes longer than all its work.
 
 Memory, not arithmetic, limits the speed: an update takes 6 ns if both rows are in cache and 20 if they come from
 memory. So ratings lie in tiles whose rows fit in a core's cache (``tiles.py``), rows are vectors
@@ -41,7 +43,6 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from hogwild.data.ratings.lists_kernel import holds
 from hogwild.kernels import vectors
 from hogwild.kernels.atomics import compare_exchange, fetch_add, load, prefetch
 from hogwild.kernels.control import ABORT, NEXT, SKIP, STOP, count
@@ -51,12 +52,13 @@ from hogwild.kernels.losses import LOG as LOGISTIC
 from hogwild.kernels.options import JIT, called, inlined
 from hogwild.kernels.order import GOLDEN, S32, generator, mix
 from hogwild.kernels.steps import step_at
-from hogwild.kernels.vectors import LANE, LINE, dot, fma, move_both, move_three, moved, vector_at
+from hogwild.kernels.vectors import LANE, LINE, ZERO, dot, filled, fma, move_both, moved, vector_at
 from hogwild.problems.linear.kernel import AIG, ATOMIC, LOCKED, ONE, ROUND_ROBIN
 
 LOSSES = {"squared-error": 0, "log": 1, "bpr": 2}
 SQUARES, LOG, BPR = LOSSES.values()
 TRIES = 8  # to draw an item that the user has not chosen
+ONE_BIT = np.uint64(1)
 BITS = 4
 SIDE = 1 << BITS  # ratings in a line: a cache line of each array
 FAR = 6  # lines ahead whose ratings are prefetched, before their rows
@@ -89,8 +91,7 @@ class Data(NamedTuple):
     user_rates: np.ndarray  # (rows,) float32: how often a rating counts in the penalty, if that is smoothed
     item_rates: np.ndarray  # (rows,) float32
     seen_begin: np.ndarray  # (users + 1,) int64: implicit feedback: where each user's items begin
-    seen_marks: np.ndarray  # (n,) uint8: bits of the items of each user's list, see mark_of
-    seen_items: np.ndarray  # (n,) int32: the items a user has rated, ascending
+    seen_marks: np.ndarray  # (n,) uint64: bits of the items of each user's list, see marks_of
     sums_begin: np.ndarray  # (users + items + 1,) int64: side features: where the rows of each sum begin, its own first
     sums_rows: np.ndarray  # (entries,) int32
     sums_shares: np.ndarray  # (entries,) float32
@@ -213,41 +214,43 @@ def fuse_atomic(array, k, a, b, shrink):
 
 
 @inlined
-def write(lanes, loss, discipline, biased, parameters, u, i, j, move, shrink_u, shrink_i):
+def write(lanes, loss, discipline, biased, shared, u, i, move, shrink_u, shrink_i):
     """Update the rows of a user and an item and their biases along the gradient times the step, ``move``.
 
-    With loss bpr that is of the item's margin above item ``j``'s, which moves the other way; the user's bias does not
-    move then.
+    With loss bpr, the user's bias stays, since it cancels. Return False if the run was aborted.
     """
+    parameters, locks, control, plan = shared
     p, q, b_u, b_i = parameters.users, parameters.items, parameters.user_bias, parameters.item_bias
+    if discipline == AIG:  # users have the lower numbers, so there is no deadlock
+        if not acquire(locks, u, control, ABORT) or not acquire(locks, plan.n_users + i, control, ABORT):
+            return False
+    if discipline == ROUND_ROBIN and not take_turn(control, plan.worker):
+        return False
     if discipline == ATOMIC:
         size = np.uint64(LANE * len(lanes))
         for k in range(LANE * len(lanes)):
             x, y = np.uint64(u) * size + np.uint64(k), np.uint64(i) * size + np.uint64(k)
             a, b = load(p, x), load(q, y)
-            if loss == BPR:
-                z = np.uint64(j) * size + np.uint64(k)
-                fuse_atomic(p, x, move, load(q, z), ONE)
-                fuse_atomic(q, z, move, a, shrink_i)
             fuse_atomic(p, x, -move, b, shrink_u)
             fuse_atomic(q, y, -move, a, shrink_i)
         if biased:
-            if loss == BPR:
-                fuse_atomic(b_i, j, move, ONE, shrink_i)
-            else:
+            if loss != BPR:
                 fuse_atomic(b_u, u, -move, ONE, shrink_u)
             fuse_atomic(b_i, i, -move, ONE, shrink_i)
-    elif loss == BPR:
-        move_three(lanes, p, u, q, i, j, move, shrink_i)
-        if biased:
-            b_i[i] = (b_i[i] - move) * shrink_i
-            b_i[j] = (b_i[j] + move) * shrink_i
     else:
         if biased:  # before the rows, which may be the same memory for all the compiler knows
             new_u, new_i = (b_u[u] - move) * shrink_u, (b_i[i] - move) * shrink_i
         move_both(lanes, p, u, q, i, move, shrink_u, shrink_i)
         if biased:
-            b_u[u], b_i[i] = new_u, new_i
+            b_i[i] = new_i
+            if loss != BPR:
+                b_u[u] = new_u
+    if discipline == AIG:
+        release(locks, plan.n_users + i)
+        release(locks, u)
+    if discipline == ROUND_ROBIN:
+        pass_turn(control, plan.worker, plan.workers, False)
+    return True
 
 
 @inlined
@@ -257,30 +260,33 @@ def shrinkage(rates, k, step, l2):
 
 
 @inlined
-def mark_of(begin, end, j):
-    """Byte and bit that tell whether item ``j`` may be in a list that lies between ``begin`` and ``end``."""
-    mixed = (np.uint64(j) * GOLDEN) >> S32
-    place = (mixed * np.uint64(8 * (end - begin))) >> S32
-    return np.uint64(begin) + (place >> np.uint64(3)), np.uint8(1 << (place & np.uint64(7)))
+def marks_of(begin, end, j):
+    """Place of a word of the list between ``begin`` and ``end``, and four of its bits, that are set for item ``j``."""
+    mixed = np.uint64(j) * GOLDEN
+    bits = np.uint64(0)
+    for k in range(8, 32, 6):
+        bits |= ONE_BIT << ((mixed >> np.uint64(k)) & np.uint64(63))
+    return np.uint64(begin) + (((mixed >> S32) * np.uint64(end - begin)) >> S32), bits
 
 
 @njit(**JIT)
 def mark(begin, items, marks):
-    """Set the bits of all items of the lists in ``marks``, a byte for each of ``items``."""
+    """Set the bits of all items of the lists in ``marks``, a word for each of ``items``."""
     for u in range(len(begin) - 1):
         for k in range(begin[u], begin[u + 1]):
-            byte, bit = mark_of(begin[u], begin[u + 1], items[k])
-            marks[byte] |= bit
+            place, bits = marks_of(begin[u], begin[u + 1], items[k])
+            marks[place] |= bits
 
 
 @inlined
 def chosen(data, u, j):
-    """Whether user ``u`` has chosen item ``j``: a bit, which an eighth of other items have too, or else a search.
+    """Whether user ``u`` has chosen item ``j``, or, with one of some five thousand items, may have.
 
-    A search for each took a third of the time of ``log``.
+    Such an item is never drawn for this user, which costs nothing that could be measured; a search in the user's list
+    for each took a third of the time of ``log``.
     """
-    byte, bit = mark_of(data.seen_begin[u], data.seen_begin[u + np.uint32(1)], j)
-    return data.seen_marks[byte] & bit != 0 and holds(data.seen_begin, data.seen_items, u, j)
+    place, bits = marks_of(data.seen_begin[u], data.seen_begin[u + np.uint32(1)], j)
+    return data.seen_marks[place] & bits == bits
 
 
 @inlined
@@ -300,22 +306,50 @@ def draw(data, plan, salt, k, t, u, featured):
 
 
 @inlined
-def gather(lanes, biased, side, data, n, sign, sums, k):
-    """Add ``sign`` times the sum number ``n`` to row ``k`` of ``sums``; return that of its biases.
+def draw_all(data, plan, salt, k, u, i, featured, picked):
+    """Fill ``picked`` with the item of rating ``k`` and those drawn against it; return how many they are."""
+    picked[0] = i
+    n = 1
+    for t in range(plan.negatives):
+        drawn = draw(data, plan, salt, k, t, u, featured)
+        if drawn >= 0:
+            picked[n] = drawn
+            n += 1
+    return n
+
+
+@inlined
+def steps_along(loss, step, n, moves):
+    """Replace the margins of a rating's ``n`` pairs in ``moves`` by the step times the slopes in them."""
+    first = moves[0]
+    total = np.float32(0)
+    for t in range(0 if loss == LOG else 1, n):
+        if loss == LOG:
+            moves[t] = step * np.float32(dloss(LOGISTIC, moves[t], ONE if t == 0 else -ONE, 0.0))
+        else:
+            move = step * np.float32(dloss(LOGISTIC, first - moves[t], ONE, 0.0))
+            total += move
+            moves[t] = -move
+    if loss == BPR:
+        moves[0] = total
+
+
+@inlined
+def gather(lanes, biased, side, data, n, sums, k):
+    """Store the sum number ``n`` in row ``k`` of ``sums``; return that of its biases.
 
     ``side`` is the factors, biases and rates of users, or of items.
     """
     rows, bias, _ = side
     total = np.float32(0)
+    for lane in range(len(lanes)):
+        vectors.store(filled(LINE, ZERO), sums, vector_at(lanes, k, lane))
     for z in range(data.sums_begin[n], data.sums_begin[n + 1]):
-        row, share = np.uint32(data.sums_rows[z]), sign * data.sums_shares[z]
+        row, share = np.uint32(data.sums_rows[z]), data.sums_shares[z]
         for lane in range(len(lanes)):
             at = vector_at(lanes, k, lane)
-            vectors.store(
-                fma(share, vectors.load(LINE, rows, vector_at(lanes, row, lane)), vectors.load(LINE, sums, at)),
-                sums,
-                at,
-            )
+            entry = vectors.load(LINE, rows, vector_at(lanes, row, lane))
+            vectors.store(fma(share, entry, vectors.load(LINE, sums, at)), sums, at)
         if biased:
             total = fma(share, bias[row], total)
     return total
@@ -339,27 +373,20 @@ def spread(lanes, rated, biased, side, data, n, move, step, l2, sums, k):
             bias[row] = fma(-move, share, bias[row]) * shrink
 
 
-@inlined
-def hold(locks, control, plan, u, i, j):
-    """Lock a user and an item, or two, the lower first, so that there is no deadlock; False if the run was aborted."""
-    low, high = plan.n_users + min(i, j), plan.n_users + max(i, j)
-    if not acquire(locks, u, control, ABORT) or not acquire(locks, low, control, ABORT):
-        return False
-    return low == high or acquire(locks, high, control, ABORT)
-
-
 @lru_cache(None)
 def epoch(lanes, loss, discipline, rated, biased, fenced, featured):
     """One worker's loop over the tiles it claims; ``lanes`` as in ``kernels/vectors.py``, other arguments 0 or 1.
 
     ``loss`` and ``discipline`` are codes; ``rated``: the penalty is smoothed, and data hold its rates; ``fenced``:
-    tiles are locked; ``featured``: vectors are sums, made in the rows of ``sums``.
+    tiles are locked; ``featured``: vectors are sums, the user's in row 0 of ``sums``, and behind it those of the items
+    ``picked`` (pairs,) int32. ``moves`` (pairs,) float32 is room for their steps.
     """
 
     @njit(**JIT)
-    def run(parameters, data, control, locks, plan, state, sums):
+    def run(parameters, data, control, locks, plan, state, picked, moves, sums):
         p, q, b_u, b_i = parameters.users, parameters.items, parameters.user_bias, parameters.item_bias
         of_users, of_items = (p, b_u, data.user_rates), (q, b_i, data.item_rates)
+        shared = parameters, locks, control, plan
         users = data.users
         items = data.items
         n_users = np.uint32(plan.n_users)
@@ -397,59 +424,38 @@ def epoch(lanes, loss, discipline, rated, biased, fenced, featured):
                     if rated:
                         shrink_u = shrinkage(data.user_rates, u, step, l2)
                         shrink_i = shrinkage(data.item_rates, i, step, l2)
-                    target = data.values[k] if loss == SQUARES else ONE
-                    one, other = i, i
-                    # the pair of the rating itself, but for bpr, and then one pair, or triple, for each item drawn
-                    for t in range(0 if loss == BPR else -1, 0 if loss == SQUARES else plan.negatives):
-                        if loss != SQUARES and t >= 0:
-                            drawn = draw(data, plan, salt, k, t, u, featured)
-                            if drawn < 0:
-                                continue
-                            other = np.uint32(drawn)
-                            if loss == LOG:
-                                target, one = -ONE, other
+                    n, e, bias_u = 1, ZERO, ZERO
+                    if loss != SQUARES:
+                        n = draw_all(data, plan, salt, k, u, i, featured, picked)
+                    if featured:
+                        bias_u = gather(lanes, biased, of_users, data, u, sums, 0)
+                    elif biased:
+                        bias_u = b_u[u]
+                    for t in range(n):
+                        item = i if loss == SQUARES else np.uint32(picked[t])
                         if featured:
-                            sums[:] = 0
-                            bias = gather(lanes, biased, of_users, data, u, ONE, sums, 0)
-                            bias = bias + gather(lanes, biased, of_items, data, n_users + one, ONE, sums, 1)
-                            if loss == BPR:
-                                bias = bias + gather(lanes, biased, of_items, data, n_users + other, -ONE, sums, 1)
-                            e = dot(lanes, sums, 0, sums, 1)
-                            if loss == SQUARES:
-                                e = e - target
+                            bias = bias_u + gather(lanes, biased, of_items, data, n_users + item, sums, t + 1)
+                            e = dot(lanes, sums, 0, sums, t + 1)
+                        else:
+                            e = dot(lanes, p, u, q, item)
+                            if biased:
+                                bias = bias_u + b_i[item]
+                        if loss == SQUARES:
+                            e = e - data.values[k]
+                        if biased:
                             e = e + bias
-                        else:
-                            e = dot(lanes, p, u, q, one)
-                            if loss == BPR:
-                                e = e - dot(lanes, p, u, q, other)
-                                if biased:
-                                    e = e + (b_i[one] - b_i[other])
-                            else:
-                                if loss == SQUARES:
-                                    e = e - target
-                                if biased:
-                                    e = e + (b_u[u] + b_i[one])
                         if loss != SQUARES:
-                            e = np.float32(dloss(LOGISTIC, e, target, 0.0))
-                        if discipline == AIG and not hold(locks, control, plan, u, one, other):
-                            return
-                        if discipline == ROUND_ROBIN and not take_turn(control, plan.worker):
-                            return
-                        move = step * e
+                            moves[t] = e
+                    if loss != SQUARES:
+                        steps_along(loss, step, n, moves)
+                    for t in range(n):
+                        item = i if loss == SQUARES else np.uint32(picked[t])
+                        move = step * e if loss == SQUARES else moves[t]
                         if featured:
-                            spread(lanes, rated, biased and loss != BPR, of_users, data, u, move, step, l2, sums, 1)
-                            spread(lanes, rated, biased, of_items, data, n_users + one, move, step, l2, sums, 0)
-                            if loss == BPR:
-                                spread(lanes, rated, biased, of_items, data, n_users + other, -move, step, l2, sums, 0)
-                        else:
-                            write(lanes, loss, discipline, biased, parameters, u, one, other, move, shrink_u, shrink_i)
-                        if discipline == AIG:
-                            if loss == BPR:
-                                release(locks, plan.n_users + other)
-                            release(locks, plan.n_users + one)
-                            release(locks, u)
-                        if discipline == ROUND_ROBIN:
-                            pass_turn(control, plan.worker, plan.workers, False)
+                            spread(lanes, rated, biased and loss != BPR, of_users, data, u, move, step, l2, sums, t + 1)
+                            spread(lanes, rated, biased, of_items, data, n_users + item, move, step, l2, sums, 0)
+                        elif not write(lanes, loss, discipline, biased, shared, u, item, move, shrink_u, shrink_i):
+                            return
                     if discipline == LOCKED:
                         release(locks, 0)
                 at = stop

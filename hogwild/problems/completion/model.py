@@ -344,10 +344,7 @@ class CompletionModel(TrainedModel):
             factors, biases = map(float, header.get("ridge", cls.ridge))  # absent in files of 0.1.0
             model = cls(**parts, mean=float(header["mean"]), ridge=(factors, biases), **origin_in(header))
             expected = int(header["users"]), int(header["items"]), int(header["rank"])
-        prefixes = tuple(f"{side}_ids." for side in SIDES)
-        if rest := sorted(name for name in arrays if name not in SHAPES and not name.startswith(prefixes)):
-            raise InputError(f"{where}: damaged: arrays that are not expected: {', '.join(rest)}")
-        if (*model.shape, model.rank) != expected:
+        if (*model.shape, model.rank) != expected or arrays.keys() - model.to_file()[0].keys():
             holds = f"{model.shape[0]} users, {model.shape[1]} items, rank {model.rank}"
             raise InputError(f"{where}: damaged: holds {holds}; its header says {', '.join(map(str, expected))}")
         return model

@@ -82,8 +82,8 @@ class RatingObjective:
         exp(m_uj))`` for each sampled j, or the sum of ``log(1 + exp(m_uj - m_ui))`` over the sampled j.
     l2, penalty : (float, float), {"per-rating", "smoothed"}
         ``l2/2 (|p_u|^2 + |q_i|^2 + b_u^2 + b_i^2)``, in the mean over the ratings, with the l2 of factors and that of
-        biases; smoothed, as if every user and item had ``SMOOTHING`` ratings more. With sampled items it is for every
-        pair of ``log`` and every triple of ``bpr``, as often as a row is in one.
+        biases; smoothed, as if every user and item had ``SMOOTHING`` ratings more. With sampled items, each is a pair
+        with the user that counts as the rating does.
     mean : float
         Constant part of every score.
     negatives : int
@@ -118,7 +118,11 @@ class RatingObjective:
             self.drawn = draw_negatives(ratings.users, negatives, offered, lists)
         self.degrees: tuple[np.ndarray, np.ndarray] | None = None
         if any(l2):
-            visits = self._visits(*ratings.degrees())
+            visits = ratings.degrees()
+            if self.drawn is not None:
+                pairs = self.drawn >= 0
+                by_user = np.bincount(ratings.users, np.count_nonzero(pairs, axis=1), ratings.shape[0])
+                visits = visits[0] + by_user, visits[1] + np.bincount(self.drawn[pairs], minlength=ratings.shape[1])
             self.degrees = rows_of(shares, visits, weighted=True)
             if penalty == "smoothed":
                 users, items = (np.maximum(degrees, 1) for degrees in rows_of(shares, visits))
@@ -171,17 +175,6 @@ class RatingObjective:
             other[drawn < 0] = -np.inf  # whose loss is zero
             total += np.logaddexp(0.0, other).sum()
         return np.array([total, 0.0])
-
-    def _visits(self, users: np.ndarray, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Number of visits to each user and item in an epoch, over their ratings and the drawn items."""
-        if self.drawn is None:
-            return users, items
-        pairs, count = self.ratings, np.count_nonzero(self.drawn >= 0, axis=1)
-        drawn = np.bincount(self.drawn[self.drawn >= 0], minlength=len(items))
-        by_user = np.bincount(pairs.users, count, len(users))
-        if self.loss == "log":
-            return users + by_user, items + drawn
-        return by_user, np.bincount(pairs.items, count, len(items)) + drawn
 
     def penalty_of(self, rows: Solution) -> float:
         """The penalty of the parameters, in float64."""

@@ -18,7 +18,8 @@ Implicit feedback has no values: every rating is a choice, and a margin ``m = b_
 
     log:  log(1 + exp(-m_ui)) + sum over drawn j of log(1 + exp(m_uj))       bpr:  log(1 + exp(m_uj - m_ui))
 
-(bpr: Rendle, Freudenthaler, Gantner, Schmidt-Thieme 2009). There the penalty is counted for every pair visited.
+(bpr: Rendle, Freudenthaler, Gantner, Schmidt-Thieme 2009). There the penalty is counted for
+the rating and for each drawn item, which are pairs of a user and an item.
 
 With side features (``sums.py``) ``p_u``, ``q_i`` and the biases are sums of rows times shares, and the penalty is that
 of the rows, each times the square of its share.
@@ -61,8 +62,7 @@ PER_ROW = {
     "user_rates": np.float32,
     "item_rates": np.float32,
     "seen_begin": np.int64,
-    "seen_marks": np.uint8,
-    "seen_items": np.int32,
+    "seen_marks": np.uint64,
     "sums_begin": np.int64,
     "sums_rows": np.int32,
     "sums_shares": np.float32,
@@ -232,7 +232,7 @@ class CompletionProblem(Problem):
                 arrays[name] = 1.0 + SMOOTHING / np.maximum(degree, 1)
         if self.loss != "squared-error":
             begin, items = ratings.user_lists()
-            arrays |= {"seen_begin": begin, "seen_items": items, "seen_marks": np.zeros(len(items), np.uint8)}
+            arrays |= {"seen_begin": begin, "seen_marks": np.zeros(len(items), np.uint64)}
             completion.mark(begin, items, arrays["seen_marks"])
         if ratings.shares is not None:
             users, items = ratings.shares
@@ -244,9 +244,11 @@ class CompletionProblem(Problem):
     def data(self, arrays: Mapping[str, np.ndarray]) -> Data:
         return Data(**{name: arrays[name] for name in Data._fields})
 
-    def scratch(self, *_: Any) -> tuple[np.ndarray, np.ndarray]:
-        """The kernel's state, a worker's progress in its tile; and room for the sums of a user and an item."""
-        return np.zeros(STATE, np.int64), np.zeros(2 * self.stride if self.features else 0, np.float32)
+    def scratch(self, *_: Any) -> tuple[np.ndarray, ...]:
+        """A worker's progress in its tile; the items of a rating's pairs, and their steps; and sums of rows."""
+        pairs = 1 if self.loss == "squared-error" else 1 + self.negatives
+        sums = (1 + pairs) * self.stride if self.features else 0
+        return tuple(map(np.zeros, (STATE, pairs, pairs, sums), (np.int64, np.int32, np.float32, np.float32)))
 
     def shuffle(self, blocks: np.ndarray, order: Tiles, seed: int, epoch: int) -> None:
         """Fill ``blocks`` (tiles,) int32 with an epoch's sequence of tiles: diagonals of the grid, permuted.
@@ -297,7 +299,7 @@ class CompletionProblem(Problem):
         self.parameters(flat)[2 + side][rows] = values[:, -1]
 
     def prepare(
-        self, shared: Shared, scratch: tuple[np.ndarray, np.ndarray], data: Data, part: OrderSlice, step: Step
+        self, shared: Shared, scratch: tuple[np.ndarray, ...], data: Data, part: OrderSlice, step: Step
     ) -> Callable[[], int]:
         order = part.order
         plan = Plan(

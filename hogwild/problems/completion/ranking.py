@@ -90,7 +90,7 @@ def best_of_users(users: np.ndarray, solution: Solution, seen: Lists | None, n: 
 
 
 def ranking_metrics(
-    solution: Solution, tested: Lists, seen: Lists | None, k: int = AT, users: int = USERS
+    solution: Solution, tested: Lists, seen: Lists | None, k: int = AT, users: int = USERS, area: bool = True
 ) -> dict[str, float | None]:
     """Mean metrics over users that have test items, or over ``users`` of those, evenly spaced.
 
@@ -101,6 +101,8 @@ def ranking_metrics(
         Items of each user's test ratings: the relevant ones, without those in ``seen``.
     seen : (begin, items), optional
         Items that are no candidates.
+    area : bool
+        Whether the AUC is wanted, which takes as long as the others.
 
     Returns
     -------
@@ -119,7 +121,7 @@ def ranking_metrics(
     values, best = np.empty((len(rows), 4)), np.full((len(rows), k), -1)
 
     def measure(first: int, last: int, scores: np.ndarray) -> None:
-        ranking.measure_rows(scores, readonly(rows[first:last]), *tested, best[first:last], values[first:last])
+        ranking.measure_rows(scores, readonly(rows[first:last]), *tested, best[first:last], values[first:last], area)
 
     each_piece(rows, solution, seen, measure)
     defined = [column[~np.isnan(column)] for column in values.T]

@@ -113,14 +113,14 @@ def settle(
     def loss(solution: Solution) -> float:
         """What is minimised: minus the NDCG, or the RMSE."""
         if tested is not None:
-            ndcg = ranking_metrics(solution, tested, seen)["ndcg_at_10"]
+            ndcg = ranking_metrics(solution, tested, seen, area=False)["ndcg_at_10"]
             return math.inf if ndcg is None else -ndcg
         error = scores_of(solution, problem.mean, judges.users, judges.items) - judges.values
         return float(np.sqrt(np.mean(np.square(error))))
 
-    def trial(l2: float, step: float, rank: int) -> Generator[tuple[float, int]]:
-        """Train a candidate; yield after each epoch its lowest loss, and after how many it was last near that."""
-        c = config
+    def trial(number: int) -> Generator[None]:
+        """Train a candidate; note after each epoch its lowest loss, when it was last near that, and the epoch."""
+        c, (l2, step, rank) = config, path[number]
         schedule = make_schedule(c.schedule, step, decay=c.decay, power=c.power, l2=l2, tol=c.tol)
         # the kernel of the others is compiled, and factors of zero stay zero
         start = [] if rank else [np.zeros((rows, problem.rank)) for rows in problem.rows]
@@ -131,16 +131,16 @@ def settle(
                 value = loss(summed(solution, rest.shares))
                 best = min(best, value)
                 last = epoch if value <= best + near * abs(best) else last
-            yield best, last
+            fits[number] = best, last, epoch
+            if report is not None:
+                report(f"epoch {sum(fit[2] for fit in fits)}, {len(going)} of {len(path)} candidates")
+            yield
             if not math.isfinite(value) or epoch - last >= LOOK:
                 break
 
     def advance(epochs: int, number: int) -> None:
-        for fit in itertools.islice(trials[number], epochs):
-            fits[number] = fit
-            spent[number] += 1
-            if report is not None:
-                report(f"epoch {sum(spent)}, {len(going)} of {len(path)} candidates")
+        for _ in itertools.islice(trials[number], epochs):
+            pass
 
     def better(number: int) -> tuple[float, float]:
         """Best first; of those nearly as good as the best, the last: the strongest penalty, or biases alone."""
@@ -148,9 +148,9 @@ def settle(
         return (0, -number) if value <= lowest + near * abs(lowest) else (1, value)
 
     path = config.candidates
-    trials = [trial(*each) for each in path]
-    fits, spent = [(math.inf, 0)] * len(path), [0] * len(path)
+    fits = [(math.inf, 0, 0)] * len(path)
     going = ended = list(range(len(path)))
+    trials = [trial(number) for number in going]
     with one_blas_thread():
         for epochs in (LOOK, LOOK, config.epochs) if ranks else (config.epochs,):
             for _ in in_order(going, partial(advance, epochs), config.workers):
@@ -159,14 +159,14 @@ def settle(
             for number in {*ended} - {*going}:
                 trials[number].close()  # with its model
     l2, step, rank = path[going[0]]
-    lowest, epochs = fits[going[0]]
+    lowest, epochs, _ = fits[going[0]]
     if not math.isfinite(lowest):
         raise NoChoice("every candidate for l2 diverged: give a smaller step")
     tried = []
-    for number, ((value, epoch), candidate) in enumerate(zip(fits, path)):
+    for number, ((value, epoch, trained), candidate) in enumerate(zip(fits, path)):
         worth = value if math.isfinite(value) else None  # it diverged
         facts = {"held_out_loss": worth, "held_out_ndcg_at_10" if ranks else "held_out_rmse": worth and abs(worth)}
-        facts |= {"epochs": config.epochs if number in ended else spent[number], "best_epoch": epoch}
+        facts |= {"epochs": config.epochs if number in ended else trained, "best_epoch": epoch}
         tried.append(dict(zip(("l2", "step", "rank"), candidate)) | facts)
     seconds = time.perf_counter() - began
     chosen = L2Choice(l2, tried, len(rest), len(judges), config.epochs, seconds, held is None, step=step)
