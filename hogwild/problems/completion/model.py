@@ -399,7 +399,7 @@ def evaluate_completion(model: CompletionModel, ratings: Ratings, seen: Ratings 
     tested, lists = placed.user_lists(), None
     if seen is not None:
         lists = (seen := model.place(seen)).user_lists()
-    everyone = {"users": model.shape[0]}
+    everyone: dict[str, Any] = {"users": model.shape[0]}
     result |= ranking_metrics(model._solution, tested, lists, **everyone)
     if seen is not None:
         if result["auc"] is None:
