@@ -248,7 +248,8 @@ class CompletionProblem(Problem):
         """A worker's progress in its tile; the items of a rating's pairs, and their steps; and sums of rows."""
         pairs = 1 if self.loss == "squared-error" else 1 + self.negatives
         sums = (1 + pairs) * self.stride if self.features else 0
-        return tuple(map(np.zeros, (STATE, pairs, pairs, sums), (np.int64, np.int32, np.float32, np.float32)))
+        moves, rows = np.zeros(pairs, np.float32), np.zeros(sums, np.float32)
+        return np.zeros(STATE, np.int64), np.zeros(pairs, np.int32), moves, rows
 
     def shuffle(self, blocks: np.ndarray, order: Tiles, seed: int, epoch: int) -> None:
         """Fill ``blocks`` (tiles,) int32 with an epoch's sequence of tiles: diagonals of the grid, permuted.
