@@ -25,8 +25,8 @@ FOUR, EIGHT = LANES[4], LANES[8]
 HALF = np.float32(0.5)
 BLOCK, GROUP = 4, 16  # numbers of a factor, and of those for a group of fields
 
-# Vectors of ``stride`` numbers in a worker's buffer. VALUES has a feature's value at each number of its field; KEEP, for
-# each field, the rate of the penalty and then what this leaves of the factors; DROP what it leaves of the weight, less
+# Vectors of ``stride`` numbers in a worker's buffer. VALUES has a feature's value at each number of its field, KEEP for
+# each field the rate of the penalty and then what this leaves of the factors; DROP what it leaves of the weight, less
 # that. CONSTANT has the factors that face the weights; and OTHERS, for each field of a group, ones but for the factor
 # of that field, then only ones: five vectors of 16.
 VALUES, KEEP, DROP, CONSTANT, OTHERS = range(TILES, TILES + 5)
