@@ -41,7 +41,7 @@ class FMEstimator(BaseEstimator):
     fields: Any = parameter(None, "Field of each column, for ``field_aware``; None: each is one of its own.")
     loss: str | None = parameter(None, "Name of a loss of ``hogwild.train``; None: ``log`` or ``squared-error``.")
     loss_param: float | None = parameter(None, "Parameter of the loss, such as the quantile; None: the loss's own.")
-    l2: float | None = parameter(None, "L2 penalty of the weights; None: 0.15 over the number of rows.")
+    l2: float | None = parameter(None, "L2 penalty of the weights; None: 0.15 or 0.3 over the number of rows.")
     l2_factors: float | None = parameter(None, "L2 penalty of the factors; None: the best on rows held out.")
     step: float | None = parameter(None, "First step size; None: the best on rows held out.")
     max_iter: int = parameter(20, "Number of passes over the rows at most.")

@@ -234,7 +234,7 @@ def test_sums_of_squared_gradients_are_no_parameters_that_diverge() -> None:
 def test_sums_of_squares_are_no_parameters_that_diverge() -> None:
     trials = Trials(TrainConfig(problem="fm", rank=3, adagrad=True, seed=0), *clicks(200).split(0.25))
     trials.judge = lambda flat: (trials.problem.parameters(flat).coef_squares.fill(1e6), 0.5)[1]  # type: ignore[func-returns-value,method-assign]
-    assert trials.run(0.01, 1e-4) == (0.5, 1)
+    assert trials.run(0.01, 1e-4, None, 1.0) == (0.5, 1)
 
 
 @pytest.mark.parametrize("step", [None, 0.5])
@@ -244,8 +244,8 @@ def test_the_search_descends_a_valley_of_losses(step: float | None) -> None:
     trials.rate, said = 2.0, list[str]()
     trials.report = said.append
 
-    def run(step: float, l2_factors: float, decay: float | None) -> tuple[float, int]:
-        loss = (decay or 0) / 100 + 1 + abs(np.log2(step) - l2_factors) + (l2_factors - 1.1) ** 2
+    def run(step: float, l2_factors: float, decay: float | None, heavier: float) -> tuple[float, int]:
+        loss = (decay or 0) / 100 - heavier / 50 + 1 + abs(np.log2(step) - l2_factors) + (l2_factors - 1.1) ** 2
         return (np.inf if step > 16 else loss), 5
 
     trials.run = run  # type: ignore[method-assign]
@@ -253,18 +253,18 @@ def test_the_search_descends_a_valley_of_losses(step: float | None) -> None:
     assert trials.best([0.0, 1.0, 2.0, 3.0])[:2] == best
     assert len(said) == len(trials.tried) < 14
     lowest = min(trials.path(), key=lambda each: each["held_out_loss"] or np.inf)
-    assert (2.0 * lowest["step"], lowest["l2"], lowest["held_out_loss"]) == (*best, trials.lowest(*best))
+    assert (2.0 * lowest["step"], lowest["l2"], lowest["held_out_loss"]) == (*best, trials.lowest(*best, None, 2.0))
     trials.before, trials.tried = 1.5, {}  # runs end worse than they began
-    assert trials.best([1.0]) == (*best, None)
-    trials.tried, trials.run = {}, lambda step, l2_factors, decay: (1e-5 / step, 1)  # type: ignore[method-assign]
+    assert trials.best([1.0]) == (*best, None, 2.0)
+    trials.tried, trials.run = {}, lambda step, *_: (1e-5 / step, 1)  # type: ignore[method-assign]
     assert trials.best([1.0]) == (
-        (4.0, 1.0, 0.6) if step is None else (0.5, 1.0, None)
+        (4.0, 1.0, 0.6, 1.0) if step is None else (0.5, 1.0, None, 1.0)
     )  # with larger steps rows of length one are learned one by one
 
 
 def test_a_run_is_by_what_the_search_ends_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def best(trials: Trials, penalties: Any) -> tuple[float, float, float | None]:
-        end = 0.5, penalties[0], 0.6
+    def best(trials: Trials, penalties: Any) -> tuple[float, float, float | None, float]:
+        end = 0.5, penalties[0], 0.6, 2.0
         trials.lowest(*end)
         return end
 
@@ -273,6 +273,7 @@ def test_a_run_is_by_what_the_search_ends_at(tmp_path: Path, monkeypatch: pytest
         run = hogwild.train(clicks(300), problem="fm", workers=1, epochs=2, checkpoint=tmp_path, resume=resume)
         run.finish()
         assert (run.config.step, run.config.decay, run.config.l2_factors) == (0.5, 0.6, 0.3 / 300)
+        assert run.config.l2 == pytest.approx(2 * 0.15 / 270)  # of the rows that are not held out
 
 
 # ---- runs

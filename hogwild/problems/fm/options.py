@@ -50,7 +50,7 @@ class FMConfig(TrainConfig):
         Huber's threshold, the half-width of an insensitive tube, the quantile, or tweedie's power.
     rank : int, default 8
         Numbers in a factor.
-    l2 : float or None, default 0.15 over the number of training rows
+    l2 : float or None, default 0.15 or 0.3 over the number of training rows
         L2 penalty of the weights.
     l2_factors : float or None, default the best on rows held out
         L2 penalty of the factors. The objective is ``mean loss + l2/2 ||w||^2 + l2_factors/2 ||V||^2``. If it is not
@@ -85,7 +85,7 @@ class FMConfig(TrainConfig):
         GOAL,
         least=0,
         most=LARGEST_FLOAT32,
-        usual="0.15 over the number of training rows",
+        usual="0.15 or 0.3 over the number of training rows",
     )
     l2_factors: float | None = option(
         None,
