@@ -370,6 +370,44 @@ def sweep(starts, entries, values, chosen, slopes, bends, l1, l2, intercept, x, 
 
 
 @njit(**JIT)
+def derive_classes(p, q, t, y, shares, code, param, out, slopes, bends):
+    """Do :func:`derive` for softmax: margins and slopes are (n, K), and ``bends`` become the classes' probabilities."""
+    total = slope = bend = 0.0
+    for i in range(len(p)):
+        top = -math.inf
+        sum_ = 0.0
+        mean = 0.0
+        squares = 0.0
+        label = np.int64(y[i])
+        for k in range(p.shape[1]):
+            out[i, k] = p[i, k] + t * q[i, k] if t != 0.0 else p[i, k]
+            top = max(top, out[i, k])
+        for k in range(p.shape[1]):
+            bends[i, k] = math.exp(out[i, k] - top)
+            sum_ += bends[i, k]
+        for k in range(p.shape[1]):
+            bends[i, k] /= sum_
+            slopes[i, k] = shares[i] * (bends[i, k] - (1.0 if k == label else 0.0))
+            slope += slopes[i, k] * q[i, k]
+            mean += bends[i, k] * q[i, k]
+            squares += bends[i, k] * q[i, k] * q[i, k]
+        bend += shares[i] * (squares - mean * mean)
+        total += shares[i] * (top + math.log(sum_) - out[i, label])
+    return total, slope, bend
+
+
+@njit(**JIT)
+def bend_classes(bends, shares, change):
+    """Set ``change`` (n, K) of the margins to that of the slopes."""
+    for i in range(len(bends)):
+        mean = 0.0
+        for k in range(bends.shape[1]):
+            mean += bends[i, k] * change[i, k]
+        for k in range(bends.shape[1]):
+            change[i, k] = shares[i] * bends[i, k] * (change[i, k] - mean)
+
+
+@njit(**JIT)
 def gather_classes(rows, slopes, squared, out):
     """Do :func:`gather` for ``slopes`` (n, K) and ``out`` (width + 1, K)."""
     begin, end, indices, values, scales = rows

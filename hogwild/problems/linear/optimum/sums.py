@@ -98,9 +98,11 @@ class LossSums:
         slopes = np.empty_like(p)
         bends = np.empty_like(p)
 
+        loop = kernel.derive if p.ndim == 1 else kernel.derive_classes
+
         def part(a: int, b: int) -> Any:
             loss = self.targets[a:b], self.shares[a:b], self.code, self.param
-            return kernel.derive(p[a:b], q[a:b], t, *loss, r[a:b], slopes[a:b], bends[a:b])
+            return loop(p[a:b], q[a:b], t, *loss, r[a:b], slopes[a:b], bends[a:b])
 
         parts = self.each(part)
         self.p = r
@@ -142,28 +144,10 @@ class Softmax(LossSums):
         self.each(lambda a, b: margins_of_classes(*self.part(a, b)[:4], coef, x[-1], self.part(a, b)[4], out[a:b]))
         return out
 
-    @np.errstate(all="ignore")
-    def derive(self, p: np.ndarray, q: np.ndarray, t: float) -> tuple[float, float, float]:
-        """Do the same; ``bends`` become the classes' probabilities."""
-        self.p = p + t * q if t != 0.0 else p
-        above = self.p - self.p.max(axis=1, keepdims=True)
-        odds = np.exp(above)
-        total = odds.sum(axis=1, keepdims=True)
-        own = self.targets[:, np.newaxis] == np.arange(p.shape[1])  # the class of each row
-        self.bends = odds / total
-        self.slopes = self._shares * (self.bends - own)
-        apart = q - (self.bends * q).sum(axis=1, keepdims=True)
-        losses = self._shares * (np.log(total) - above[own][:, np.newaxis])
-        return losses.sum(), (self.slopes * q).sum(), (self._shares * self.bends * np.square(apart)).sum()
-
     def product(self, x: np.ndarray) -> np.ndarray:
         change = self.margins(x)
-        change -= (self.bends * change).sum(axis=1, keepdims=True)
-        return self.gather(self._shares * self.bends * change)
+        self.each(lambda a, b: kernel.bend_classes(self.bends[a:b], self.shares[a:b], change[a:b]))
+        return self.gather(change)
 
     def curvatures(self) -> np.ndarray:
-        return self._shares * self.bends * (1.0 - self.bends)
-
-    @property
-    def _shares(self) -> np.ndarray:
-        return self.shares[:, np.newaxis]
+        return self.shares[:, None] * self.bends * (1.0 - self.bends)
