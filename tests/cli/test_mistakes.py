@@ -31,6 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "one.svm": "1 1:1\n1 2:1\n" * 5,
         "bad.svm": "1 1:1\n2 1:x\n",
         "bad.tsv": "1\t2\t3\n1\t2\tx\n",
+        "edges.tsv": "1\t2\n",
         "bad.max": "p max 2 1\nn 1 s\nn 2 t\na 1 9 3\n",
         "t.csv": "click,site\nyes,a\nno,b\n",
     }

@@ -170,7 +170,6 @@ def test_no_control_character_reaches_the_screen(
         f"info '{table}' --label y",
         f"inspect '{model}'",
         f"evaluate '{model}' '{table}'",
-        f"cache clear --cache '{name}x'",
     ]
     wrong = [
         f"train labels.svm {train}",

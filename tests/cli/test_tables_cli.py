@@ -106,7 +106,7 @@ def test_what_does_not_go_together_is_one_line(
     model, plain, text = tmp_path / "m", tmp_path / "plain", clicks / "clicks.csv"
     hogwild(f"train {text} {TRAIN} -q --out {model}").shown()
     hogwild(f"train {svm} --epochs 1 -w 1 -q --out {plain}").shown()
-    needs_label = "--label COLUMN, or open_table(..., label=); its columns are click, site, price, time, id"
+    needs_label = "a table needs --label COLUMN, in Python label=; its columns are click, site, price, time, id"
     cases = {
         f"train {text}": needs_label,
         f"train {text} --label clik": "no column clik (--label): did you mean click?",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -129,6 +130,7 @@ def test_a_worker_that_does_not_answer_is_killed(make_job: Callable, monkeypatch
 
 def test_no_descriptors_left() -> None:
     Processes(1).close()  # the fork server is there
+    gc.collect()  # what other tests left open is not closed meanwhile
     few = len(os.listdir("/proc/self/fd")) + 8
     with (
         limited(resource.RLIMIT_NOFILE, few),
