@@ -31,9 +31,11 @@ from hogwild.errors import HogwildWarning, InputError, UsageError
 from hogwild.interchange import export_model
 from hogwild.kernels import vectors
 from hogwild.metrics import evaluate
+from hogwild.problems.fm.case import FMCase
 from hogwild.problems.fm.objective import FMObjective, Lines
 from hogwild.problems.fm.problem import FMProblem
 from hogwild.problems.fm.training import Trials
+from hogwild.problems.linear.case import LinearCase
 from hogwild.training.workers import InlineWorker
 from tests import reference
 from tests.runs import toy
@@ -276,6 +278,14 @@ def test_a_run_is_by_what_the_search_ends_at(tmp_path: Path, monkeypatch: pytest
         assert run.config.l2 == pytest.approx(2 * 0.15 / 270)  # of the rows that are not held out
     with pytest.raises(InputError, match="decay was 0.6"):
         hogwild.train(clicks(300), problem="fm", workers=1, decay=0.9, checkpoint=tmp_path, resume=True)
+
+
+def test_a_checkpoint_that_keeps_weights_elsewhere_is_refused(tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FMCase, "cut", LinearCase.cut)  # as earlier versions did
+        hogwild.train(clicks(300), checkpoint=tmp_path, **FIXED).finish()
+    with pytest.raises(UsageError, match="lays out factors differently: resume it with the version that wrote it"):
+        hogwild.train(clicks(300), checkpoint=tmp_path, resume=True, **FIXED | {"epochs": 4})
 
 
 # ---- runs
