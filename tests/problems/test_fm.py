@@ -236,7 +236,7 @@ def test_sums_of_squared_gradients_are_no_parameters_that_diverge() -> None:
 def test_sums_of_squares_are_no_parameters_that_diverge() -> None:
     trials = Trials(TrainConfig(problem="fm", rank=3, adagrad=True, seed=0), *clicks(200).split(0.25))
     trials.judge = lambda flat: (trials.problem.parameters(flat).coef_squares.fill(1e6), 0.5)[1]  # type: ignore[func-returns-value,method-assign]
-    assert trials.run(0.01, 1e-4, None, 1.0) == (0.5, 1)
+    assert trials.run(0.01, 1e-4) == (0.5, 1)
 
 
 @pytest.mark.parametrize("step", [None, 0.5])

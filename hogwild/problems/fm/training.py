@@ -136,7 +136,9 @@ class Trials:
         return self.tried[settings][0]
 
     @np.errstate(all="ignore")  # parameters of a run that diverges
-    def run(self, step: float, l2_factors: float, decay: float | None, heavier: float) -> tuple[float, int]:
+    def run(
+        self, step: float, l2_factors: float, decay: float | None = None, heavier: float = 1.0
+    ) -> tuple[float, int]:
         """Train with these; return what ``tried`` has of it."""
         c, p = self.config, self.problem
         p = dataclasses.replace(p, l2=p.l2 * heavier * self.stronger, l2_factors=l2_factors * self.stronger)
