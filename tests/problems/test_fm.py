@@ -18,6 +18,7 @@ import scipy.sparse
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import hogwild
+from hogwild.cli.session import description
 from hogwild.compare.run.plan import Cell
 from hogwild.compare.run.problems import optimum_of
 from hogwild.compare.run.runner import Runner
@@ -217,18 +218,18 @@ def test_parameters_are_judged_where_workers_keep_them(problem: Any) -> None:
     judge = p.objective(trials.objective.rows, FMObjective, l2=2.0, l2_factors=3.0, lines=p.lines(trials.rows))
     usual = judge.evaluate(*p.solution(flat))
     assert trials.judge(flat) == pytest.approx(usual["loss"], rel=1e-12)
-    lowest, epochs = trials.run(0.01, 1e-4, None, 1.0)
+    lowest, epochs = trials.run(0.01, 1e-4)
     assert np.isfinite(lowest)
     assert epochs > 0
-    assert trials.run(0.01, 1e30, None, 1.0) < (np.inf, 0)  # all parameters at zero
+    assert trials.run(0.01, 1e30) < (np.inf, 0)  # all parameters at zero
     sizes = iter([1e3, 0.0, 0.0])
     trials.judge = lambda flat: (flat.fill(next(sizes)), 1.0)[1]  # type: ignore[func-returns-value,method-assign]
-    assert trials.run(0.01, 1e-4, None, 1.0) == (np.inf, 0)  # the penalty alone shows that its best epoch diverges
+    assert trials.run(0.01, 1e-4) == (np.inf, 0)  # the penalty alone shows that it diverges in its best epoch
 
 
 def test_sums_of_squared_gradients_are_no_parameters_that_diverge() -> None:
     trials = Trials(TrainConfig(problem="fm", rank=8, adagrad=True, seed=0), *clicks(600).split(0.25))
-    lowest, epochs = trials.run(0.5, 0.3 / 450, None, 1.0)
+    lowest, epochs = trials.run(0.5, 0.3 / 450)
     assert lowest < trials.before
     assert epochs > 0
 
@@ -276,6 +277,7 @@ def test_a_run_is_by_what_the_search_ends_at(tmp_path: Path, monkeypatch: pytest
         run.finish()
         assert (run.config.step, run.config.decay, run.config.l2_factors) == (0.5, 0.6, 0.3 / 300)
         assert run.config.l2 == pytest.approx(2 * 0.15 / 270)  # of the rows that are not held out
+        assert "step 0.5, decay 0.6, schedule epoch" in next(description(run))
     with pytest.raises(InputError, match="decay was 0.6"):
         hogwild.train(clicks(300), problem="fm", workers=1, decay=0.9, checkpoint=tmp_path, resume=True)
 
