@@ -504,6 +504,14 @@ def test_few_rows_do_not_diverge(n: int, seed: int) -> None:
             assert np.isfinite(model.decision_function(each)).all()
 
 
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_rows_of_unequal_sizes_do_not_diverge(problem: Any) -> None:
+    random, rows = np.random.default_rng(2), clicks(2100, 2)
+    values, sizes = random.lognormal(size=rows.nnz), random.lognormal(sigma=2.0, size=2100)
+    rows = rows.replace(values=values.astype(np.float32), targets=(rows.targets * sizes).astype(np.float32))
+    hogwild.train(rows, problem=problem, loss="squared-error", normalize="none", workers=1).finish()
+
+
 # ---- the command line
 
 
