@@ -300,7 +300,7 @@ def recipe_of(
             yield from reader.read(source)
         except InputError as error:
             said = str(error).partition(":1: ")[2]
-            other = said and not re.search("archive|binary|svmlight|float32|finite|field:|width", said)
+            other = said and not streamed and not re.search("archive|binary|svmlight|float32|finite|field:|width", said)
             raise InputError(f"{error}{OTHERS if other else ''}") from None
         sets = reader.sets()
         if sets is not None and reader.nnz == 0:
