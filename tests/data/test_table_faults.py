@@ -66,6 +66,13 @@ def test_text(text: str, tmp_path: Path) -> None:
     assert line_of(InputError, hogwild.open_table, path, "y", weight=weight) == f"{path}{TEXTS[text]}"
 
 
+def test_quotes_within_values_are_read_as_pyarrow_does(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('y,a\n0,"x" z\n1,5" pipe\n')
+    rows = hogwild.open_table(tmp_path / "t.csv", "y", hash_bits=8)
+    names = feature_names(tmp_path / "t.csv", rows.table, rows.indices.tolist())
+    assert sorted(names.values()) == [['a=5" pipe'], ["a=x z"]]
+
+
 def test_a_pipe_is_no_table_to_learn_from() -> None:
     for open_it in (lambda stream: hogwild.open_table(stream, "y"), lambda stream: open_data(stream, columns=LABEL)):
         said = line_of(InputError, open_it, io.BytesIO(b"y,a\n0,x\n1,z\n"))

@@ -287,9 +287,10 @@ class Delimited:
         except csv.Error as error:
             if "larger" in str(error):
                 raise InputError(f"{self.label}:{begin}: a value longer than {LONGEST * BLOCK:,} bytes") from None
-            if strict:
-                how = "is never closed" if "end of data" in str(error) else "ends before its value"
-                raise InputError(f"{self.label}:{begin}: a quote in this row {how}") from None
+            if strict and "end of data" in str(error):
+                raise InputError(f"{self.label}:{begin}: a quote in this row is never closed") from None
+            if strict and not self.table:  # pyarrow takes it for a part of the value
+                raise InputError(f"{self.label}:{begin}: a quote in this row ends before its value") from None
         finally:
             csv.field_size_limit(limit)
 
