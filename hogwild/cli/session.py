@@ -149,7 +149,7 @@ def drive(run: Run, display: Display, rows_file: RowsFile, out: str | None) -> N
 def description(run: Run) -> Iterator[str]:
     """Yield what a run that is about to start minimises, and how, with defaults filled in."""
     config = run.config
-    names = "loss rank penalty l2 l2_factors l1 step schedule order seed"
+    names = "loss rank penalty l2 l2_factors l1 step decay schedule order seed"
     options = config.to_json()  # those of the problem
     facts = ((name.replace("_", " "), options.get(name)) for name in names.split())
     shown = ((name, f"{value:g}" if isinstance(value, float) else value) for name, value in facts if value is not None)

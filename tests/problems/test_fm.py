@@ -18,6 +18,7 @@ import scipy.sparse
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import hogwild
+from hogwild.cli.session import description
 from hogwild.compare.run.plan import Cell
 from hogwild.compare.run.problems import optimum_of
 from hogwild.compare.run.runner import Runner
@@ -31,9 +32,11 @@ from hogwild.errors import HogwildWarning, InputError, UsageError
 from hogwild.interchange import export_model
 from hogwild.kernels import vectors
 from hogwild.metrics import evaluate
+from hogwild.problems.fm.case import FMCase
 from hogwild.problems.fm.objective import FMObjective, Lines
 from hogwild.problems.fm.problem import FMProblem
 from hogwild.problems.fm.training import Trials
+from hogwild.problems.linear.case import LinearCase
 from hogwild.training.workers import InlineWorker
 from tests import reference
 from tests.runs import toy
@@ -274,6 +277,17 @@ def test_a_run_is_by_what_the_search_ends_at(tmp_path: Path, monkeypatch: pytest
         run.finish()
         assert (run.config.step, run.config.decay, run.config.l2_factors) == (0.5, 0.6, 0.3 / 300)
         assert run.config.l2 == pytest.approx(2 * 0.15 / 270)  # of the rows that are not held out
+        assert "step 0.5, decay 0.6, schedule epoch" in next(description(run))
+    with pytest.raises(InputError, match="decay was 0.6"):
+        hogwild.train(clicks(300), problem="fm", workers=1, decay=0.9, checkpoint=tmp_path, resume=True)
+
+
+def test_a_checkpoint_that_keeps_weights_elsewhere_is_refused(tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FMCase, "cut", LinearCase.cut)  # as earlier versions did
+        hogwild.train(clicks(300), checkpoint=tmp_path, **FIXED).finish()
+    with pytest.raises(UsageError, match="lays out factors differently: resume it with the version that wrote it"):
+        hogwild.train(clicks(300), checkpoint=tmp_path, resume=True, **FIXED | {"epochs": 4})
 
 
 # ---- runs

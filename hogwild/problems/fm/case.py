@@ -10,6 +10,7 @@ import numpy as np
 
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
+from hogwild.errors import UsageError
 from hogwild.hosts.job import Job
 from hogwild.problems.fm.model import FMModel
 from hogwild.problems.fm.objective import FMObjective
@@ -44,6 +45,14 @@ class FMCase(LinearCase):
     @staticmethod
     def usual_holdout(config: TrainConfig, data: Rows) -> float:
         return 0.0 if config.l2_path and sampled(config, data) == len(data) else HELD_OUT
+
+    def cut(self) -> dict[str, Any]:
+        return super().cut() | {"stride": self.problem.stride}
+
+    def recut(self, saved: dict[str, Any]) -> None:
+        if "stride" not in saved:  # earlier, the weight stood behind the factors, not at the end of a line
+            raise UsageError("the checkpoint lays out factors differently: resume it with the version that wrote it")
+        super().recut(saved)
 
     def solution(self, flat: np.ndarray) -> tuple[np.ndarray, ...]:
         return self.problem.solution(flat)

@@ -222,8 +222,9 @@ def settle(
     if saved := chosen_before(resumed, "l2", "l2_factors", "decay", "epochs", "keep"):
         if saved["keep"] != config.keep:  # which is the last epoch of a run on all rows
             config = on_all(config, saved["epochs"])
-        l2 = saved["l2"] if config.l2 is None else config.l2
-        return config.settled(l2=l2, l2_factors=saved["l2_factors"], decay=saved["decay"]), None
+        given = {name: value for name in ("l2", "decay") if (value := getattr(config, name)) is not None}
+        chosen = {name: saved[name] for name in ("l2", "l2_factors", "decay")}
+        return config.settled(**chosen | given), None
     began = time.perf_counter()
     trials = Trials(config, rows, held, report)
     step, l2_factors, decay, heavier = best = trials.best([each / len(rows) * trials.problem.units[1] for each in PATH])

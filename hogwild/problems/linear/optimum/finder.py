@@ -29,7 +29,6 @@ from hogwild.problems.linear.rows import lengths_of
 WORK = 1 << 30  # entries that the steps of a run may visit on few rows
 FIT_WORK = 1 << 28  # entries that the steps of an estimator's fit, or of a run on more rows, may visit
 AFTER = 3.0  # the same in multiples of the entries that its epochs have visited, if that is more
-SPARSE = 2.0  # times as many with an l1 penalty, while steps find out which weights are zero
 ENOUGH = 3e-5  # share of the objective that the last step gains at most
 ENOUGH_SPARSE = 1e-6  # the same with an l1 penalty, so that its zeros are those of the optimum
 ENOUGH_KINKED = 5e-3  # share of the objective that a solution of a loss with kinks is above its bound at most
