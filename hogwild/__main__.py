@@ -64,6 +64,7 @@ def _guarded(arguments: list[str], messages: Screen) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    os.environ.pop("NUMBA_NUM_THREADS", None)  # of threads that no kernel uses: Numba raises ValueError for 0
     if any(not word or re.fullmatch("--[a-z-]+=", word) for word in arguments):  # an unset variable in a script
         raise UsageError("'': an argument is empty: expected a value for it")
     import typer

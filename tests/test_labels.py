@@ -119,10 +119,10 @@ def test_a_text_without_commas_is_one_of_single_labels_unless_somebody_says_othe
         ),
         (b"1 1:1\n 1:1\n2 x:1\n", ":2: no label before '1:1'"),
         (b"-1 1:1\n1,5 1:1\n", ":1: label -1 where rows have several"),
-        (b"1,-5 1:1\n", ":1: bad label '1,-5': several are whole numbers with commas, from the first megabyte on"),
+        (b"1,-5 1:1\n", ":1: bad label '1,-5': several labels need whole numbers with commas, and one such row in"),
         (b"1,16777216 1:1\n", ":1: bad label '1,16777216'"),
         (b"1,5 1:1\n1, 1:1\n", ":2: bad label '1,'"),
-        (b"1 1:1\n" * 4 + b"1,5 1:1\n", ":5: bad label '1,5': several are whole numbers"),
+        (b"1 1:1\n" * 4 + b"1,5 1:1\n", ":5: bad label '1,5': several labels need whole numbers"),
         (b"1,5,7\n2,3,4\n", "rows of labels alone, without features; svmlight text was expected: tables need --label"),
     ],
 )

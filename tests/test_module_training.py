@@ -111,6 +111,11 @@ def test_what_cannot_be_resumed(tmp_path: Path) -> None:
     for model, seed in ((network(), 1), (network(nn.Linear(24, 24)), 0)):
         with pytest.raises(InputError, match="the training data are not those"):
             begun(model, data(seed=seed), **again)
+    marked = nn.Identity()  # of a buffer of another type the bytes would say something else
+    marked.register_buffer("mark", torch.zeros(3))
+    begun(network(marked), checkpoint=tmp_path).finish()
+    with pytest.raises(InputError, match="the training data are not those"):
+        begun(network(marked.double()), **again)
 
 
 def test_a_killed_worker() -> None:

@@ -148,7 +148,7 @@ def config_of(estimator: Any, batch: bool = False) -> FitConfig:
     if p["power_t"] < 0:
         warning = "Negative values for `power_t` are deprecated, as in scikit-learn: steps would grow; give 0 or more"
         warnings.warn(warning, FutureWarning, stacklevel=3)  # the line that calls fit
-    number("validation_fraction", p["validation_fraction"], 0, math.nextafter(1, 0), strict=True)
+    number("validation_fraction", p["validation_fraction"], 0, 0.999, strict=True)
     if p["penalty"] == "elasticnet" and p["l1_ratio"] is None:
         raise UsageError("l1_ratio must be set when penalty is 'elasticnet': give a number from 0 to 1")
     number("l1_ratio", p["l1_ratio"], 0, 1, optional=True)

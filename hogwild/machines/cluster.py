@@ -101,7 +101,7 @@ class Cluster:
             self.alive[:] = False
             self.alive[[*met.here, self.number]] = True
             self.arrivals[self.number] = met.arrival
-        threading.Thread(target=self._watch, name="hogwild-cluster", daemon=True).start()
+        self.beside(self._watch)
         try:
             for other in self.members():  # all in one order, so that nobody waits in a circle
                 if other != self.number:
@@ -167,9 +167,13 @@ class Cluster:
         self.say(f"{self.name(machine)} is back")
 
     def beside(self, work: Callable[[], None]) -> None:
-        """Do something in a thread that :meth:`leave` waits for."""
-        self._beside.append(threading.Thread(target=work, name="hogwild-cluster", daemon=True))
-        self._beside[-1].start()
+        """Do something in a thread that :meth:`leave` waits for.
+
+        It may hold the last reference to a group of gloo, whose end in a thread aborts an interpreter that is ending.
+        """
+        thread = threading.Thread(target=work, name="hogwild-cluster", daemon=True)
+        thread.start()
+        self._beside.append(thread)
 
     def closed(self, seconds: float) -> bool:
         """Wait until this machine leaves, but no longer than some seconds; whether it does."""
@@ -268,16 +272,22 @@ class Cluster:
 
     def leave(self, why: str = "it has left") -> None:
         """Say goodbye; nothing arrives afterwards."""
-        if not self._closed.is_set():
-            self._closed.set()
-            pairs = [*self._pairs.values()]
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        left: set[Pair] = set()
+        while True:
+            pairs = {*self._pairs.values()} - left
             leaving = [threading.Thread(target=pair.leave, args=(why,), daemon=True) for pair in pairs]
             for thread in leaving:
                 thread.start()
             for thread in leaving:
                 thread.join()
-            for thread in self._beside:
+            for thread in [*self._beside]:
                 thread.join(LOOK + COMING)
+            left |= pairs
+            if left >= {*self._pairs.values()}:  # else one has come back meanwhile
+                return
 
     def __enter__(self) -> Cluster:
         return self

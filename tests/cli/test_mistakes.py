@@ -93,6 +93,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "train d.svm --holdout 0.1 --holdout-by user": (2, "--holdout-by needs --problem completion; got linear"),
     "train d.svm --test d.svm --keep best": (2, "--keep best needs rows held out of DATA"),
     "train d.svm --columns user,item": (2, "--columns needs --problem completion or cuts; got linear"),
+    f"train {RATINGS} --columns item,user,rating": (2, "whose columns are known: remove --columns"),
     "train d.svm --meet here:1": (2, "--meet is for several machines: give --machines P too"),
     "train d.svm --machines 2": (2, "--machines 2: say where they meet, --meet HOST:PORT of machine 0"),
     f"train {RATINGS} --hash-bits 8": (2, "--hash-bits needs --problem linear or fm or ffm; got completion"),

@@ -110,7 +110,8 @@ def test_tables_that_are_not_text(tmp_path: Path) -> None:
         ("item,genre\na,p\nb,q\n", "items.csv: no two items share a value"),
         ("item,genre\n", "items.csv: no rows in it"),
         ("", "items.csv: no rows in it"),
-        ('item,genre\na,p\nb,"p\n', "items.csv:3: "),
+        ('item,genre\na,p\nb,"p\n', "items.csv:3: a quote in this row is never closed"),
+        ('item,genre\na,"p" q\nb,p\n', "items.csv:2: a quote in this row ends before its value"),
         ("item,genre\na,p\nb,p\n".encode("utf-16").decode("latin-1"), "items.csv:1: binary data .a zero byte"),
     ],
 )

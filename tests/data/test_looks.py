@@ -8,6 +8,7 @@ import pytest
 
 import hogwild
 from hogwild.cli.sources import check_readable, check_writable
+from hogwild.data.rows.source import stream_data
 from hogwild.errors import InputError, OutputError
 from tests.runs import line_of
 
@@ -26,6 +27,9 @@ def test_what_is_no_svmlight_text_from_its_first_line_on(tmp_path: Path, name: s
     message = line_of(InputError, hogwild.open_data, tmp_path / name)
     assert message.startswith(f"{tmp_path / name}:{2 if text[0] == '+' else 1}: ")
     assert ("tables need --label COLUMN, ratings and graphs --problem" in message) is hint
+    options = dict.fromkeys(("zero_based", "hash_bits", "separator"))
+    streamed = line_of(InputError, list, stream_data(str(tmp_path / name), **options))  # which has no such options
+    assert streamed == message.partition("; svmlight text")[0]
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ GOLDEN = {  # text, layout, ratings
     "MovieLens 1M": ("9::50::4::880606923\n2::7::2.5::12\n9::7::1::0\n", {"separator": "::"}, WHOLE),
     "MovieLens 20M": ("userId,movieId,rating,timestamp\n9,50,4.0,880606923\n2,7,2.5,12\n9,7,1.0,0\n", COMMA, WHOLE),
     "Windows": ("userId,movieId,rating,timestamp\r\n9,50,4.0,880606923\r\n2,7,2.5,12\r\n9,7,1,0\r\n", COMMA, WHOLE),
+    "old Macintosh": ("userId,movieId,rating,timestamp\r9,50,4.0,880606923\r2,7,2.5,12\r9,7,1,0\r", COMMA, WHOLE),
     "byte order mark": ("\ufeffuser,movie,rating,at\n9,50,4.0,880606923\n2,7,2.5,12\n9,7,1.0,0\n", COMMA, WHOLE),
     "no final newline": ("9 50 4 880606923\n2 7 2.5 12\n9 7 1 0", BLANK, WHOLE),
     "comments and blank lines": (

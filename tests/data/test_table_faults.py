@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import gzip
+import io
 import warnings
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from hogwild.data.text import delimited
 from hogwild.errors import HogwildWarning, InputError, UsageError
 from tests.runs import line_of
 
+LABEL = AskedColumns.of(label="y")
 LONG = "y,a\n" + "0,1\n1,2\n" * 300_000
 TEXTS = {
     "y,a,a\n0,1,2\n": ":1: several columns are named 'a'",
@@ -62,6 +64,19 @@ def test_text(text: str, tmp_path: Path) -> None:
     path.write_bytes(text.encode())
     weight = "w" if "w" in text.partition("\n")[0] else None
     assert line_of(InputError, hogwild.open_table, path, "y", weight=weight) == f"{path}{TEXTS[text]}"
+
+
+def test_quotes_within_values_are_read_as_pyarrow_does(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('y,a\n0,"x" z\n1,5" pipe\n')
+    rows = hogwild.open_table(tmp_path / "t.csv", "y", hash_bits=8)
+    names = feature_names(tmp_path / "t.csv", rows.table, rows.indices.tolist())
+    assert sorted(names.values()) == [['a=5" pipe'], ["a=x z"]]
+
+
+def test_a_pipe_is_no_table_to_learn_from() -> None:
+    for open_it in (lambda stream: hogwild.open_table(stream, "y"), lambda stream: open_data(stream, columns=LABEL)):
+        said = line_of(InputError, open_it, io.BytesIO(b"y,a\n0,x\n1,z\n"))
+        assert said.endswith(": a table is read several times, a pipe only once: give a file")
 
 
 REFUSED: dict[str, dict[str, Any]] = {
@@ -282,9 +297,9 @@ def test_a_model_reads_text_with_the_separator_of_its_table(tmp_path: Path) -> N
 def test_options_of_tables_are_refused_for_a_store(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("y,a\n" + "0,1\n1,2\n" * 9)
-    convert(path, tmp_path / "store", columns=AskedColumns.of(label="y"))
+    convert(path, tmp_path / "store", columns=LABEL)
     with pytest.raises(UsageError, match="options of columns are for tables .*; got store"):
-        open_data(tmp_path / "store", columns=AskedColumns.of(label="y"))
+        open_data(tmp_path / "store", columns=LABEL)
     assert len(open_data(tmp_path / "store", separator=";")) == 18
 
 

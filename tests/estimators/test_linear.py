@@ -226,7 +226,7 @@ def test_who_is_warned_of_too_few_epochs(cancer: Any) -> None:
         ({"learning_rate": "fast"}, "learning_rate='fast': expected one of auto, optimal"),
         ({"learning_rate": "constant", "eta0": 0.0}, "eta0=0.0: expected a finite number above 0"),
         ({"learning_rate": "optimal", "alpha": 0}, "divides by alpha"),
-        ({"validation_fraction": 1.0}, "validation_fraction=1.0: expected a finite number above 0 and at most 1"),
+        ({"validation_fraction": 1.0}, "validation_fraction=1.0: expected a finite number above 0 and at most 0.999"),
         ({"tol": -1e-3}, "tol=-0.001: expected a finite number of at least 0"),
         ({"tol": np.inf}, "tol=inf: expected a finite number of at least 0"),
         ({"shuffle": np.array([1, 0])}, "expected True or False"),

@@ -8,6 +8,7 @@ import os
 import re
 import socket
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -132,6 +133,25 @@ def test_a_round_is_the_last_if_all_had_ended_before_it() -> None:
         return found
 
     assert together(2, work)[0] == [False, False, True]
+
+
+def test_who_has_left_has_no_thread_and_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a group of gloo's might end in that thread while the interpreter ends, which aborts it."""
+    ended = list[str]()
+
+    class Late:
+        def leave(self, why: str) -> None:
+            ended.append(why)
+
+    def watch(cluster: Any) -> None:
+        cluster.closed(60.0)
+        time.sleep(0.5)
+        ended.append("watched")
+        cluster._pairs[2] = Late()  # that of a machine which has come back meanwhile
+
+    monkeypatch.setattr(Cluster, "_watch", watch)
+    together(2, lambda cluster: None)
+    assert sorted(ended) == ["it has left"] * 2 + ["watched"] * 2
 
 
 def test_an_error_is_told_to_the_others() -> None:

@@ -295,16 +295,16 @@ def recipe_of(
     def read() -> Pieces:
         from hogwild.data.text.svmlight import Svmlight
 
-        reader = Svmlight(progress=progress, streamed=streamed, **text)
+        reader, hint = Svmlight(progress=progress, streamed=streamed, **text), "" if streamed else OTHERS
         try:
             yield from reader.read(source)
         except InputError as error:
             said = str(error).partition(":1: ")[2]
             other = said and not re.search("archive|binary|svmlight|float32|finite|field:|width", said)
-            raise InputError(f"{error}{OTHERS if other else ''}") from None
+            raise InputError(f"{error}{hint if other else ''}") from None
         sets = reader.sets()
         if sets is not None and reader.nnz == 0:
-            raise InputError(f"{source}: rows of labels alone, without features{OTHERS}")
+            raise InputError(f"{source}: rows of labels alone, without features{hint}")
         return {"fields": reader.fields, "warnings": reader.repairs, "labels": sets}
 
     return text_recipe(source, read, {"format": "svmlight", **text}, f"svmlight {PARSER}")

@@ -175,6 +175,8 @@ class Delimited:
         try:
             for buffer, size in chunks(source, BLOCK):
                 text = bytes(memoryview(buffer)[:size])
+                if lines == 0 and b"\n" not in text[:-1]:  # old Macintosh's line ends
+                    text = text.replace(b"\r", b"\n")
                 if (zero := text.find(0)) >= 0:
                     lines += text.count(b"\n", 0, zero)
                     raise ReadError("binary data (a zero byte), expected text in UTF-8")
@@ -195,6 +197,8 @@ class Delimited:
     def blocks(self) -> Iterator[Block]:
         """Yield the rows, which no block cuts, from the first one; a file is read again each time."""
         if (pieces := self._pieces) is None:
+            if self.table and (hasattr(self.what, "read") or not os.path.isfile(self.what)):
+                raise InputError(f"{self.label}: a table is read several times, a pipe only once: give a file")
             self.close()
             pieces = self._read()
         self._pieces = None
@@ -283,8 +287,10 @@ class Delimited:
         except csv.Error as error:
             if "larger" in str(error):
                 raise InputError(f"{self.label}:{begin}: a value longer than {LONGEST * BLOCK:,} bytes") from None
-            if strict:
+            if strict and "end of data" in str(error):
                 raise InputError(f"{self.label}:{begin}: a quote in this row is never closed") from None
+            if strict and not self.table:  # pyarrow takes it for a part of the value
+                raise InputError(f"{self.label}:{begin}: a quote in this row ends before its value") from None
         finally:
             csv.field_size_limit(limit)
 

@@ -303,7 +303,8 @@ class Svmlight:
             if not self.hash_bits and feature - self.base >= self.limit:
                 return f"index {feature} is beyond the given width of {self.pinned} features"
         if label and b"," in token:
-            return f"bad label {quoted(token)}: several are whole numbers with commas, from the first megabyte on"
+            several = "several labels need whole numbers with commas, and one such row in the first megabyte"
+            return f"bad label {quoted(token)}: {several}"
         wrong = bad_number(value)
         return wrong and f"bad {'label' if label else 'value in'} {quoted(token)}: {wrong}"
 

@@ -102,9 +102,10 @@ class ModuleCase(Case):
         self.order: Any = Order(self.n, 1, c.order == "shuffled", self._batch)
         self._feed = self._feed_of(train.examples)
         self._try()
-        places = [f"{place.name}{place.shape}{place.trained}".encode() for place in layout.places]
-        sizes = [np.frombuffer(name, np.uint8) for name in places]
-        self.fingerprint = fingerprint_of((self.n, *map(len, places)), sizes + train.examples.sample_arrays())
+        parts = [f"{place.name}{place.shape}{place.trained}".encode() for place in layout.places]
+        parts += [f"{buffer.shape}{buffer.kind}".encode() for buffer in layout.buffers]  # read as they lie
+        names = [np.frombuffer(part, np.uint8) for part in parts]
+        self.fingerprint = fingerprint_of((self.n, *map(len, parts)), names + train.examples.sample_arrays())
 
     @staticmethod
     def take(data: Any) -> Posed:
