@@ -12,7 +12,7 @@ from hogwild.kernels.vectors import LANE
 
 @njit(**REASSOCIATE)
 def margins(begin, end, indices, values, lines, stride, size, fields, sums, intercept, scales, out):
-    """Set ``out`` (n,) float64 for ``lines`` of ``stride`` numbers, one behind the other, as ``kernel.py`` has them.
+    """Set ``out`` (n,) float64 for ``lines`` of ``stride`` numbers, as ``lines_kernel.py`` has them.
 
     ``fields`` (width,) may be empty: then there is one, and ``sums`` (2, rank) stand for pairs. ``scales`` (n,) may be
     empty. Entries whose feature has no line are left out. The lines of the next row are prefetched, which is three

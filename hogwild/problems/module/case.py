@@ -103,7 +103,7 @@ class ModuleCase(Case):
         self._feed = self._feed_of(train.examples)
         self._try()
         parts = [f"{place.name}{place.shape}{place.trained}".encode() for place in layout.places]
-        parts += [f"{buffer.shape}{buffer.kind}".encode() for buffer in layout.buffers]  # read as they lie
+        parts += [f"{one.shape}{one.kind}".encode() for one in layout.buffers]  # whose bytes are read as they lie
         names = [np.frombuffer(part, np.uint8) for part in parts]
         self.fingerprint = fingerprint_of((self.n, *map(len, parts)), names + train.examples.sample_arrays())
 
