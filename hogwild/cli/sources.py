@@ -74,8 +74,6 @@ class Sources:
     def __init__(
         self, options: dict[str, Any], name: str | None, problem: str | None = None, default: str = ""
     ) -> None:
-        from hogwild.data.public.catalogue import located as find_data
-
         self._options = {key: options.pop(key, None) for key in READING}
         self.problem = problem or options.pop("problem", None) or implied_problem(name or "")
         if self.problem not in KINDS:
@@ -98,8 +96,11 @@ class Sources:
         for each in self.inputs:
             if each != "-" or problem is None:  # standard input, for models
                 check_readable(each)
-        if self._options["columns"] and (self.name.startswith("synthetic:") or os.path.isdir(find_data(self.name))):
-            raise UsageError(f"--columns needs text; got {self.name}, whose columns are known: remove --columns")
+        if self._options["columns"]:
+            from hogwild.data.public.catalogue import located as find_data
+
+            if self.name.startswith("synthetic:") or os.path.isdir(find_data(self.name)):
+                raise UsageError(f"--columns needs text; got {self.name}, whose columns are known: remove --columns")
 
     def hold_out(self) -> None:
         """Hold some of the data out if there are no others to test on."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from hogwild import machine
 from hogwild.config import LARGEST_FLOAT32
-from hogwild.data.rows.container import EMPTY, INDEX_LIMIT, Rows, ascending
+from hogwild.data.rows.container import EMPTY, INDEX_LIMIT, Rows
 from hogwild.data.rows.labels import NO_SETS, LabelSets
 from hogwild.data.tables.files import is_frame, open_source
 from hogwild.data.tables.plan import AMOUNTS, KINDS
@@ -85,11 +85,9 @@ def rows_of(X: Any, targets: np.ndarray, weights: np.ndarray | None, sets: Label
             f"X has {X.shape[1]:,} columns: a fit takes {COLUMN} bytes for each, beyond the memory; hash the features"
         )
     _check_csr(X)
-    if not (
-        X.has_canonical_format and ascending(X.indptr, X.indices[: X.indptr[-1]])
-    ):  # flags may be older than the arrays
+    X = scipy.sparse.csr_array(X)  # another one of the same arrays: flags may be older than these
+    if not X.has_canonical_format:
         X = X.copy()
-        X.has_sorted_indices = X.has_canonical_format = False
         X.sum_duplicates()
     return Rows(X.indptr, X.indices, _narrow(X.data), targets, X.shape[1], weights, check=False, labels=sets)
 

@@ -49,7 +49,7 @@ HALF, ZERO, ONE = np.float32(0.5), np.float32(0), np.float32(1)
 # that it can be read from before or behind; UNIT a one at the weight; PENALTY that of factors, and that of weights;
 # ``tiles_kernel.py`` has those from TILES on; and from TILT on are the tilts of the fields of a row, in the order in
 # which they occur.
-MASK, UNIT, PENALTY, TILES, TILT = 0, 2, 3, 4, 13
+MASK, UNIT, PENALTY, TILES, TILT = 0, 2, 3, 4, 12
 
 #: As :class:`hogwild.problems.linear.kernel.Data`, and the field of each feature, (width,) int16, if there are several.
 FieldData = namedtuple("FieldData", (*Data._fields, "fields"))

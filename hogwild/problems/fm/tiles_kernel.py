@@ -28,7 +28,7 @@ BLOCK, GROUP = 4, 16  # numbers of a factor, and of those for a group of fields
 # Vectors of ``stride`` numbers in a worker's buffer. VALUES has a feature's value at each number of its field, KEEP for
 # each field the rate of the penalty and then what this leaves of the factors; DROP what it leaves of the weight, less
 # that. CONSTANT has the factors that face the weights; and OTHERS, for each field of a group, ones but for the factor
-# of that field, then only ones: five vectors of 16.
+# of that field: four vectors of 16.
 VALUES, KEEP, DROP, CONSTANT, OTHERS = range(TILES, TILES + 5)
 LACKING = -1  # a field's line, if the row has none
 FACING_WEIGHT = -2
@@ -37,7 +37,7 @@ FACING_WEIGHT = -2
 def fill(buffer):
     """Write the constants of a worker's buffer, (TILT or more, stride) float32."""
     buffer[CONSTANT, BLOCK - 1 :: BLOCK] = 1.0
-    others = np.repeat(np.append(1 - np.eye(4), np.ones((1, 4)), axis=0), BLOCK, axis=1)
+    others = np.repeat(1 - np.eye(4), BLOCK, axis=1)
     buffer[OTHERS:].ravel()[: others.size] = others.ravel()
 
 
